@@ -342,6 +342,10 @@ async def test_no_worker_knows_the_task(app: App, conn: psycopg.Connection[Any])
             [(job,)] = conn.execute("select stepwell.enqueue(%s)::text", (mistyped,)).fetchall()
             why = await app.job(job).awhy()
             assert why.subject == f"no live worker knows the task '{mistyped}': did you mean 'work'?"
+            assert why.next_act is not None
+            assert why.next_act.startswith(
+                f"if so, cancel it and enqueue that task: stepwell jobs cancel {job}; if not, start a worker"
+            )
 
 
 async def test_no_worker_serves_the_queue(app: App) -> None:
@@ -355,8 +359,16 @@ async def test_no_worker_serves_the_queue(app: App) -> None:
             "no live worker that knows its task claims from the queue 'mail'",
         )
         assert why.next_act == "start one: stepwell worker MODULE:APP --queue mail"
-        why = await (await work.using(queue="defualt").aenqueue()).awhy()
+        job = await work.using(queue="defualt").aenqueue()
+        why = await job.awhy()
         assert why.subject.endswith("claims from the queue 'defualt': did you mean 'default'?")
+        assert why.next_act == (
+            f"if so, move it there: stepwell jobs move {job.id} --to default; if not, start a worker for its queue: "
+            "stepwell worker MODULE:APP --queue defualt"
+        )
+        # A pattern is no queue to move to.
+        why = await (await work.using(queue="mial-*").aenqueue()).awhy()
+        assert "did you mean" not in why.subject
         await becomes(await work.using(queue="mail-out").aenqueue(), "ended")
 
 

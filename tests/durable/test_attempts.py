@@ -132,3 +132,22 @@ async def test_a_restart_and_a_retry_count_progress_from_their_own_steps(app: Ap
     async with Worker(app):
         assert await (await work.aenqueue()).aresult("20s") == 4
     assert await failures(app) == [1, 1, 1, 1]
+
+
+async def test_a_restart_with_args_that_do_not_fit_fails_the_job_at_once(app: App) -> None:
+    @app.task(retry=Retry(max_attempts=5, initial="1h"))
+    async def work(n: int = 0) -> Restart:
+        return Restart("x")
+
+    @app.task(retry=Retry(max_attempts=5, initial="1h"))
+    def plain(n: int = 0) -> Restart:
+        return Restart(wrong=n)
+
+    async with Worker(app):
+        for task in (work, plain):
+            job = await task.aenqueue()
+            with pytest.raises(JobFailed, match="Restart: task "):
+                await job.aresult(timeout="10s")
+            info = await job.ainfo()
+            assert info is not None
+            assert [(failure.attempt, failure.reason) for failure in info.failures] == [(1, "bad_result")]

@@ -1,21 +1,20 @@
-"""Code that changes under running jobs, jobs that begin again, forks, and what guards against mistakes."""
+"""Code that changes under running jobs, jobs that begin again, and what guards against mistakes."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import psycopg
 import pytest
 from deploying import deployed, waits
 from waiting import auntil
 
-from stepwell import App, Context, JobFailed, Restart, Retry, SyncContext, Worker
+from stepwell import App, Context, JobFailed, Restart, Retry, Worker
 from stepwell.durable import journal
 from stepwell.errors import ConfigError
-from stepwell.testing import Clock
 
 SOON = Retry(max_attempts=5, initial="5ms", jitter=0)
 ONCE = Retry(max_attempts=1)
@@ -214,34 +213,6 @@ async def test_a_job_may_begin_again_with_no_steps_under_its_id(app: App, conn: 
     assert (info.attempt, info.args) == (1, {"n": 3, "got": [0, 1, 2]})
 
 
-async def test_a_fork_has_all_from_before_its_step(app: App) -> None:
-    drawn: list[Any] = []
-
-    def ask(n: int) -> int:
-        drawn.append(n)
-        return len(drawn)
-
-    @app.task
-    async def work(ctx: Context) -> list[Any]:
-        chance = str(ctx.uuid())
-        return [chance, await ctx.step(ask, 1), await ctx.step(ask, 2), str(ctx.uuid())]
-
-    async with Worker(app):
-        job = await work.aenqueue()
-        chance, _, _, later = await job.aresult(timeout="10s")
-        fork = await app.afork(job.id, step="ask#2")
-        forked = await fork.aresult(timeout="10s")
-        assert forked[:3] == [chance, 1, 3]
-        assert forked[3] != later
-        info = await fork.ainfo()
-        with pytest.raises(LookupError, match="has no step 'never'"):
-            await app.afork(job, step="never")
-        with pytest.raises(LookupError, match="there is no job"):
-            await app.afork("01a1e0af-c50b-7b66-94ec-ea018e1e252e", step="ask")
-    assert info is not None
-    assert info.forked_from == job.id
-
-
 @pytest.mark.parametrize("step", ["\0", "a\ud800", 7, b"a"])
 async def test_a_step_that_no_job_can_have_is_refused_by_name(app: App, step: Any) -> None:
     job = app.job(uuid4())
@@ -249,64 +220,6 @@ async def test_a_step_that_no_job_can_have_is_refused_by_name(app: App, step: An
         await app.afork(job, step=step)
     with pytest.raises(ConfigError, match="step is"):
         await job.aretry(step=step)
-
-
-@pytest.mark.parametrize("plain", [False, True])
-async def test_a_fork_at_the_failed_step_draws_what_that_step_was_given(app: App, plain: bool) -> None:
-    given: list[tuple[UUID, float]] = []
-
-    def pay(token: UUID, jitter: float) -> None:
-        given.append((token, jitter))
-        raise ConnectionError("it may have paid")
-
-    @app.task(retry=Retry(max_attempts=2, initial="5ms"))
-    async def work(ctx: Context) -> None:
-        await ctx.step(one)
-        await ctx.step(pay, ctx.uuid(), ctx.random())
-
-    @app.task(retry=Retry(max_attempts=2, initial="5ms"))
-    def plain_work(ctx: SyncContext) -> None:
-        ctx.step(one)
-        ctx.step(pay, ctx.uuid(), ctx.random())
-
-    async with Worker(app):
-        job = await (plain_work if plain else work).aenqueue()
-        with pytest.raises(JobFailed):
-            await job.aresult(timeout="30s")
-        with pytest.raises(JobFailed):
-            await (await app.afork(job, step="pay")).aresult(timeout="30s")
-    assert len(given) == 4
-    assert len(set(given)) == 1
-
-
-async def test_a_fork_has_all_tries_of_its_step(app: App) -> None:
-    tries: list[int] = []
-
-    def flaky() -> str:
-        tries.append(1)
-        if len(tries) % 2:
-            raise ConnectionError("busy")
-        return "done"
-
-    @app.task
-    async def work(ctx: Context) -> str:
-        # So long a pause that the job is handed back: then each try has an earlier place than the step itself.
-        return await ctx.step(flaky, retry=Retry(max_attempts=2, initial="1m"))
-
-    async def handed_back(job: Any) -> bool:
-        info = await job.ainfo()
-        return info is not None and info.state not in ("ready", "running")
-
-    async with Worker(app), Clock(app) as clock:
-        job = await work.aenqueue()
-        await auntil(lambda: handed_back(job))
-        await clock.advance("2m")
-        assert await job.aresult(timeout="10s") == "done"
-        fork = await app.afork(job, step="flaky")
-        await auntil(lambda: handed_back(fork))
-        await clock.advance("2m")
-        assert await fork.aresult(timeout="10s") == "done"
-    assert len(tries) == 4
 
 
 async def test_a_failed_job_may_be_taken_back_to_a_step(app: App) -> None:
@@ -528,22 +441,3 @@ async def test_a_large_value_is_the_new_one_after_the_job_was_taken_back(app: Ap
             await job.aresult(timeout="10s")
         assert await job.aretry(step="big")
         assert await job.aresult(timeout="10s") == "11"
-
-
-async def test_a_fork_does_not_undo_what_the_other_job_did(app: App) -> None:
-    undone: list[str] = []
-
-    @app.task(retry=ONCE)
-    async def work(ctx: Context) -> None:
-        await ctx.step(one, undo=undone.append)
-        await ctx.step(two)
-        raise ValueError("no")
-
-    async with Worker(app):
-        job = await work.aenqueue()
-        with pytest.raises(JobFailed):
-            await job.aresult(timeout="10s")
-        fork = await app.afork(job, step="two")
-        with pytest.raises(JobFailed):
-            await fork.aresult(timeout="10s")
-    assert undone == ["one"]

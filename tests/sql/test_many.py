@@ -8,7 +8,7 @@ which depends little on what else the machine does.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -41,7 +41,7 @@ LEAST = 0.002
 
 FEW = {
     "add_histograms", "answer_stacks", "backfill_schedule", "bulk_matches", "dashboard_export", "dashboard_jobs",
-    "did_you_mean", "find_jobs", "grant_kinds", "grant_role", "known_role", "notify_queues", "percentiles",
+    "find_jobs", "grant_kinds", "grant_role", "known_role", "nearest_name", "notify_queues", "percentiles",
     "revoke_role", "set_queue",
 }  # fmt: skip
 """Functions whose arrays name states, roles, kinds of rights, settings, limited queues, what workers know, or are
@@ -548,6 +548,12 @@ def fail_durable(conn: Connection, count: int) -> Act:
     return lambda: fetch(conn, fail_of(held, 5.0))
 
 
+@case("fail", "enter_first")
+def fail_in_the_first_step(conn: Connection, count: int) -> Act:
+    held = running(conn, count)
+    return lambda: fetch(conn, fail_of(held, 5.0, first_steps=["one"] * count))
+
+
 @case("fail", "note_failures", "open_failure_groups")
 def fail_for_as_many_causes(conn: Connection, count: int) -> Act:
     held = running(conn, count)
@@ -576,7 +582,9 @@ def resolve_failures(conn: Connection, count: int) -> Act:
     return lambda: conn.execute("select stepwell.set_failures(%s, 'resolved')", (groups,))
 
 
-def fail_of(held: list[Held], delay: float | None, types: list[str] | None = None) -> queries.Query[Any]:
+def fail_of(
+    held: list[Held], delay: float | None, types: list[str] | None = None, first_steps: Sequence[str] = ()
+) -> queries.Query[Any]:
     count = len(held)
     return queries.outcomes.fail(
         calls.ids(held),
@@ -591,6 +599,7 @@ def fail_of(held: list[Held], delay: float | None, types: list[str] | None = Non
         ["one"] * count,
         (),
         [["one"]] * count,
+        first_steps=first_steps,
     )
 
 
@@ -598,6 +607,17 @@ def fail_of(held: list[Held], delay: float | None, types: list[str] | None = Non
 def snooze(conn: Connection, count: int) -> Act:
     held = running(conn, count)
     return lambda: calls.snooze(conn, held)
+
+
+@case("snooze", "enter_first")
+def snooze_in_the_first_step(conn: Connection, count: int) -> Act:
+    held = running(conn, count)
+    return lambda: fetch(
+        conn,
+        queries.outcomes.snooze(
+            calls.ids(held), calls.epochs(held), [5.0] * count, began=True, first_steps=["one"] * count
+        ),
+    )
 
 
 @case("snooze", "lock_to_hand_back", "cancel")

@@ -86,7 +86,6 @@ delete_view             owner   operator
 deliver                 caller
 deliver_events          owner
 deliver_late            owner   worker
-did_you_mean            caller
 due_schedules           owner   worker
 edit_args               owner   operator
 emit                    owner   producer worker
@@ -95,6 +94,7 @@ end_waits               caller
 enqueue                 owner   producer worker
 enqueue_many            owner   producer worker
 enqueue_unique          owner   producer worker
+enter_first             caller
 expiry                  caller
 fail                    owner   worker
 fail_broken             caller
@@ -163,6 +163,7 @@ merge_failures          caller
 microseconds            caller
 missing_tokens          caller
 move_jobs               owner   operator
+nearest_name            caller
 note_claimed            caller
 note_failures           caller
 note_lost               caller

@@ -139,7 +139,7 @@ def steps_of(task: Task[..., Any]) -> list[FlowStep]:
 
 
 def can_start_at(task: Task[..., Any], step: FlowStep) -> bool:
-    return step.name in task.starts if isinstance(task, Machine) else step.begin_first is not None
+    return step.name in task.starts if isinstance(task, Machine) else step is steps_of(task)[0]
 
 
 def priority_of(task: Task[..., Any], step: FlowStep) -> int:

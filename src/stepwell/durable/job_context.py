@@ -65,7 +65,8 @@ class JobContext:
 
     @property
     def scheduled_for(self) -> datetime | None:
-        """The tick of the schedule that this run is for, or None if no schedule enqueued the job."""
+        """The tick of the schedule that this run is for, or None if no schedule enqueued the job or the job that it was
+        forked from."""
         at = self._run.job.scheduled_for
         return None if at is None else _EPOCH + timedelta(microseconds=at)
 

@@ -14,9 +14,9 @@ from stepwell.durable.journal import read_journal
 from stepwell.durable.run_state import RunState
 from stepwell.durable.sync_context import SyncContext
 from stepwell.durable.time_limit import TimeLimit, TimeLimitExpired
-from stepwell.errors import BadArgs, StepNotFound
+from stepwell.errors import BadArgs, StepChanged, StepNotFound
 from stepwell.execution.executor import outcome_of, outcome_of_args
-from stepwell.flows.flow import Advancing, Flow, FlowStep
+from stepwell.flows.flow import Advancing, Flow, FlowStep, at_first
 from stepwell.jobs.task import Task
 from stepwell.plugins.step import StepRun
 from stepwell.values.directives import Done
@@ -36,25 +36,29 @@ async def execute_flow(
     """Run the job until it ends, fails, or has to wait. `began` is called with the context of each step."""
     flow: Flow = task.flow
     backend, saved = durability.backend, read_journal(job)
-    cursor, stored, attempt, n = saved.cursor, bytes(saved.input).decode(), job.attempt, saved.last_n
+    cursor, stored, attempt, n = saved.position, bytes(saved.input).decode(), job.attempt, saved.last_n
+    begins = saved.begins
     while True:
         step: FlowStep | None = None
         try:
-            step = flow.first(job.args) if cursor is None else flow.find(cursor)
+            if saved.of_function:
+                raise StepChanged(
+                    f"job {job.id} ({task.name}) has saved the steps of a durable function, and {task.name!r} is "
+                    "a chain or a machine now: give that another name"
+                )
+            step = flow.first(job.args, cursor) if begins or cursor is None else flow.find(cursor)
             if step is None:
                 raise StepNotFound(
                     f"{task.name!r} has no step {cursor!r} in this code: put it back, or retry the job from another one"
                 )
             going = Advancing(task, step, job)
             if going.astray(cursor):
-                return going.brought_back(stored, n)
+                return going.brought_back(job.args if begins else stored, n)
             assert not step.apart, "the runner runs such a step as a StepTask"
             ctx = (Context if step.is_async else SyncContext)(RunState(job, step.timeout, report))
             run_of(ctx).own_attempt = attempt
             began(ctx)
-            begin = step.begin if cursor is not None else step.begin_first
-            assert begin is not None
-            call = begin(job.args if cursor is None else stored, ctx)
+            call = step.begin_first(job.args, ctx) if begins else step.begin(stored, ctx)
         except BaseException as error:
             return _not_begun(error, task, step, attempt)
         try:
@@ -66,17 +70,18 @@ async def execute_flow(
             moved = flow.follow(step, result, max_result_size)
             if isinstance(moved, Done):
                 return Succeeded(task.codec.encode_result(moved.value, max_result_size))
-            left = step.name if cursor is None else None
+            left = step.name if begins else None
             n = max(n, 1) + 1
             advanced = going.to(moved, left, n)
             if not going.in_place(moved, advanced):
                 return advanced
             await backend.advance(job, left, moved.name, moved.input, n)
-            cursor, stored, attempt = moved.name, moved.input, 1
+            cursor, stored, attempt, begins = moved.name, moved.input, 1, False
             if durability.always_replay:
                 return Advanced(None, cursor, stored, n, 0.0, None)
         except BaseException as error:
-            return _failed(error, step, attempt)
+            outcome = _failed(error, step, attempt)
+            return at_first(outcome, step) if begins else outcome
 
 
 async def _call(step: FlowStep, call: Callable[[], Any], backend: StepBackend) -> Any:

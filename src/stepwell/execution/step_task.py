@@ -16,7 +16,7 @@ from stepwell.durable.job_context import JobContext
 from stepwell.durable.journal import read_journal
 from stepwell.errors import CodecError, ConfigError
 from stepwell.flows.chain import Chain
-from stepwell.flows.flow import Advancing, FlowStep
+from stepwell.flows.flow import Advancing, FlowStep, at_first
 from stepwell.jobs.task import Task
 from stepwell.values.directives import Done
 from stepwell.values.job import ClaimedJob
@@ -60,8 +60,10 @@ class StepTask(Task[..., Any]):
         left = self._step.name if self._first else None
         return Advancing(self.chain, self._step, self._job).to(moved, left, max(self._n, 1) + 1)
 
-    def with_failed_step(self, outcome: Outcome) -> Outcome:
-        return msgspec.structs.replace(outcome, step=self._step.name) if isinstance(outcome, Failed) else outcome
+    def with_step(self, outcome: Outcome) -> Outcome:
+        if isinstance(outcome, Failed):
+            outcome = msgspec.structs.replace(outcome, step=self._step.name)
+        return at_first(outcome, self._step) if self._first else outcome
 
 
 def for_run(task: Task[..., Any], job: ClaimedJob) -> tuple[Task[..., Any], ClaimedJob]:
@@ -71,14 +73,15 @@ def for_run(task: Task[..., Any], job: ClaimedJob) -> tuple[Task[..., Any], Clai
         return task, job
     try:
         saved = read_journal(job)
-        cursor, stored, n = saved.cursor, bytes(saved.input).decode(), saved.last_n
+        cursor, stored, n = saved.position, bytes(saved.input).decode(), saved.last_n
+        begins = saved.begins
     except Exception:
         return task, job
-    step = task.first(job.args) if cursor is None else task.find(cursor)
-    if step is None or not step.apart or Advancing(task, step, job).astray(cursor):
+    step = task.first(job.args, cursor) if begins or cursor is None else task.find(cursor)
+    if step is None or not step.apart or saved.of_function or Advancing(task, step, job).astray(cursor):
         return task, job
-    apart = StepTask(task, step, job, n, first=cursor is None)
-    if cursor is None:
+    apart = StepTask(task, step, job, n, first=begins)
+    if begins:
         return apart, job
     try:
         args = step.as_args(stored)

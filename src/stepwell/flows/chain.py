@@ -122,9 +122,7 @@ class Chain(Task[P, R]):
                 f"chain {name!r}: its first step has the priority of the job: app.chain(..., priority=...)"
             )
         default: Retry = options["retry"]
-        self.steps = [
-            _chain_step(name, index, policy, default, options["timeout"]) for index, policy in enumerate(policies)
-        ]
+        self.steps = [_chain_step(name, policy, default, options["timeout"]) for policy in policies]
         names = [step.name for step in self.steps]
         for own in names:
             if names.count(own) > 1:
@@ -178,9 +176,9 @@ class Chain(Task[P, R]):
         made.steps = [step.with_policy(policy) for step in self.steps]
         return made
 
-    def first(self, args: str) -> FlowStep:  # noqa: ARG002 a machine needs them
-        """The step that a job begins with."""
-        return self.steps[0]
+    def first(self, args: str, cursor: str | None) -> FlowStep | None:  # noqa: ARG002 a machine needs them
+        """The step that a job begins with, or has begun with: the code may have other steps before it now."""
+        return self.steps[0] if cursor is None else self.find(cursor)
 
     def find(self, name: str) -> FlowStep | None:
         """The step of that name."""
@@ -228,7 +226,7 @@ def _result_of(annotations: list[Any]) -> Any:
     return either
 
 
-def _chain_step(chain: str, index: int, policy: Step[..., Any], retry: Retry, timeout: float | None) -> FlowStep:
+def _chain_step(chain: str, policy: Step[..., Any], retry: Retry, timeout: float | None) -> FlowStep:
     fn = policy.fn
     name = check_name(policy.name or getattr(fn, "__name__", type(fn).__name__), "name")
     if name == "<lambda>":
@@ -257,7 +255,7 @@ def _chain_step(chain: str, index: int, policy: Step[..., Any], retry: Retry, ti
         return begin_first(as_args(stored), ctx)
 
     return FlowStep(
-        name, *common, begin, begin_first if index == 0 else None,
+        name, *common, begin, begin_first,
         priority=None if policy.priority is None else check_priority(policy.priority),
         transaction=policy.transaction, process=policy.process, fn=fn, codec=codec, as_args=as_args,
     )  # fmt: skip

@@ -20,7 +20,7 @@ from stepwell.values.directives import Done
 from stepwell.values.duration import Duration, seconds
 from stepwell.values.job import ClaimedJob
 from stepwell.values.json import LARGEST_VALUE, encode_value
-from stepwell.values.outcome import Advanced
+from stepwell.values.outcome import Advanced, Failed, Outcome, Snoozed
 from stepwell.values.policy import JobPolicy, check_retry
 from stepwell.values.retry import Retry
 from stepwell.values.sealing import Sealer
@@ -36,8 +36,8 @@ class FlowStep(msgspec.Struct, frozen=True):
     is_async: bool
     begin: Callable[[str, JobContext], Callable[[], Any]]
     """Make the call from the stored input and a context."""
-    begin_first: Callable[[str, JobContext], Callable[[], Any]] | None = None
-    """The same from the args of the job, for a step that a job may begin with."""
+    begin_first: Callable[[str, JobContext], Callable[[], Any]]
+    """The same from the args of the job, for the step that it begins with."""
     priority: int | None = None
     transaction: TransactionOption = False
     process: bool = False
@@ -102,10 +102,17 @@ class Advancing(msgspec.Struct, frozen=True):
 class Flow(Protocol):
     """A chain or a machine, as the executor sees it."""
 
-    def first(self, args: str) -> FlowStep: ...
+    def first(self, args: str, cursor: str | None) -> FlowStep | None: ...
     def find(self, name: str) -> FlowStep | None: ...
     def follow(self, step: FlowStep, result: Any, most: int) -> StepInput | Done[Any]: ...
     def enter(self, step: str | None, value: Any) -> StepInput: ...
+
+
+def at_first(outcome: Outcome, step: FlowStep) -> Outcome:
+    """Note in an outcome that the job is still at the step that it began with."""
+    if isinstance(outcome, Failed | Snoozed):
+        return msgspec.structs.replace(outcome, first_step=step.name)
+    return outcome
 
 
 def check_step_options(what: str, retry: Retry | None, queue: str | None) -> None:

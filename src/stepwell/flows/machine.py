@@ -133,8 +133,8 @@ class Machine(Task[[Any], Any]):
         made.states = {name: state.with_policy(policy) for name, state in self.states.items()}
         return made
 
-    def first(self, args: str) -> FlowStep:
-        """The state that a job begins with."""
+    def first(self, args: str, cursor: str | None) -> FlowStep:  # noqa: ARG002 the args name it
+        """The state that a job begins with, or has begun with."""
         try:
             name = next(iter(msgspec.json.decode(self.job_store.sealer.open(args), type=_Args).state), "")
         except (msgspec.DecodeError, RecursionError) as error:

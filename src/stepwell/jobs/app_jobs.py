@@ -127,7 +127,7 @@ class AppJobs:
     def fork(self, job: AnyJob, *, step: str) -> JobHandle[Any]: ...
     def fork(self, job: JobHandle[Any] | AnyJob, *, step: str) -> JobHandle[Any]:
         """Make a new job that starts with everything another job, live or finished, had saved before a step. A chain or
-        machine starts at that step."""
+        machine starts at that step. A fork of a job whose steps were compensated always starts over."""
         return run_call("fork", fork(self._handle_of(job), step), self.database)
 
     @overload

@@ -15,7 +15,7 @@ from stepwell.durable.context import Context
 from stepwell.durable.job_context import JobContext
 from stepwell.durable.run_state import RunState
 from stepwell.durable.sync_context import PlainContext, SyncContext
-from stepwell.errors import ConfigError, StepwellError
+from stepwell.errors import BadArgs, BadValue, ConfigError, StepwellError
 from stepwell.jobs.codec import Codec
 from stepwell.jobs.enqueue import JobStore
 from stepwell.jobs.enqueuer import Enqueuer
@@ -176,7 +176,11 @@ class Task(Enqueuer[P, R]):
     def outcome_of_result(self, result: Any, most: int) -> Outcome:
         """Return the outcome of a run whose handler returned this."""
         if isinstance(result, Restart):
-            return Restarted(self.codec.encode_args(result.args, result.kwargs, self.job_store.max_args_size))
+            try:
+                args = self.codec.encode_args(result.args, result.kwargs, self.job_store.max_args_size)
+            except BadArgs as error:
+                raise BadValue(f"Restart: {error}") from None
+            return Restarted(args)
         return Succeeded(self.codec.encode_result(result, most))
 
     def stored_policy(self, args: str, options: Options) -> str | None:
@@ -196,8 +200,8 @@ class Task(Enqueuer[P, R]):
             admission = msgspec.structs.replace(admission, unique=unique)
         return admission
 
-    def with_failed_step(self, outcome: Outcome) -> Outcome:
-        """Add the step that failed to an outcome, if this task is one step of a chain."""
+    def with_step(self, outcome: Outcome) -> Outcome:
+        """Add the step that failed or snoozed to an outcome, if this task is one step of a chain."""
         return outcome
 
     def for_job(self, job: ClaimedJob, emit: Callable[[PolicyUnreadable], None]) -> Task[P, R]:

@@ -94,7 +94,8 @@ begin
             enable_nestloop = off, enable_hashjoin = on, enable_mergejoin = off, work_mem = ''256MB''
           }',
           '{
-            advance, begin_cancelled_undo, begin_undo, begin_waits, count_members, delete_steps, edit_args, fail, free_keys,
+            advance, begin_cancelled_undo, begin_undo, begin_waits, count_members, delete_steps, edit_args, enter_first,
+            fail, free_keys,
             hand_back_unknown, hold_misfits, keep_events, note_claimed, pass_on, queue_again, replace_jobs,
             report_progress, restart, save_steps, settle_groups, snooze, spawn, start_callbacks, suspend, take_keys,
             take_plain_keys, tick, tick_many, to_history, uncount_members, write_logs

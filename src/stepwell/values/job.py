@@ -120,9 +120,10 @@ class JobInfo:
     schedule_id: UUID | None
     """The schedule that enqueued the job; None: no schedule did."""
     scheduled_for: datetime | None
-    """The tick of the schedule that the job runs for."""
+    """The tick of the schedule that the job runs for. A fork has that of the job it was forked from, and no
+    `schedule_id`."""
     cursor: str | None
-    """The current step of a chain or state of a machine; None: the first, or the task is neither."""
+    """The current step of a chain or state of a machine; None: the one that it began with, or the task is neither."""
     parent_id: UUID | None
     """The job that spawned this one as its child."""
     forked_from: UUID | None

@@ -78,6 +78,8 @@ class Failed(msgspec.Struct, frozen=True, tag=True, tag_field="outcome"):
     """The step that failed. Its saved error, if any, is deleted before the job is retried."""
     beside: tuple[str, ...] = ()
     """Steps that failed concurrently. Their saved errors are deleted too."""
+    first_step: str | None = None
+    """The step of a chain or the state of a machine that the job began with, if this is its outcome."""
     frame: str | None = None
     """The innermost function of user code that raised the error. It is a part of the failure's fingerprint."""
     backoff_error: str | None = None
@@ -94,10 +96,12 @@ class Misfit(msgspec.Struct, frozen=True, tag=True, tag_field="outcome"):
 
 
 class Snoozed(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):
-    """The handler asked to run later; the attempt does not count. `closes`: its rates admit nothing until then."""
+    """The handler asked to run later; the attempt does not count. `closes`: its rates admit nothing until then.
+    `first_step` is that of `Failed`."""
 
     delay: float
     closes: bool = False
+    first_step: str | None = None
 
 
 class HandedBack(msgspec.Struct, frozen=True, gc=False, tag=True, tag_field="outcome"):

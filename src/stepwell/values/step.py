@@ -74,6 +74,26 @@ class SavedJournal(msgspec.Struct, frozen=True):
         return bool(self.steps) and sum(step.done for step in self.steps) > self.steps_counted
 
     @property
+    def of_function(self) -> bool:
+        """Whether a durable function saved these steps, and not a chain or machine."""
+        return any(step.kind != "state" for step in self.steps or ())
+
+    @property
+    def first_step(self) -> str | None:
+        """The step of a chain or state of a machine that the job began with; None: it has not, or that is not known."""
+        return next((step.key for step in self.steps or () if step.n == 1 and step.kind == "state"), None)
+
+    @property
+    def position(self) -> str | None:
+        """The current step of a chain or state of a machine; None: the job has not begun."""
+        return self.first_step if self.cursor is None else self.cursor
+
+    @property
+    def begins(self) -> bool:
+        """Whether the job is at the step that it begins with, which gets the args of the job."""
+        return self.cursor is None or self.cursor == self.first_step
+
+    @property
     def last_n(self) -> int:
         return max(step.n for step in self.steps) if self.steps else 0
 

@@ -276,7 +276,7 @@ class Runner:
 
     def _end(self, run: RunningJob, outcome: Outcome) -> None:
         seconds = time.perf_counter() - run.began if run.started else None
-        outcome = run.task.with_failed_step(outcome)
+        outcome = run.task.with_step(outcome)
         self._outcomes.add(EndedRun(run.job, run.task, outcome, run.attempt, seconds, run.began))
 
     def _start_timer(self, run: RunningJob) -> None:

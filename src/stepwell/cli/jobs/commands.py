@@ -253,7 +253,8 @@ def fork(
 ) -> None:
     """Enqueue a copy of a job that starts at a given step.
 
-    The job may be live or finished. The copy has all that the job had saved before that step. Prints its id.
+    The job may be live or finished. The copy has all that the job had saved before that step. If the job's steps were
+    undone, the copy starts over. Prints its id.
     """
     job_id = parse.job_id(id)
     with open_database(database) as opened:

@@ -57,11 +57,12 @@ def fail(
     besides: Sequence[Sequence[str]] = (),
     by_queue: list[bool] | None = None,
     frames: Sequence[str | None] = (),
+    first_steps: Sequence[str | None] = (),
 ) -> Query[list[UUID]]:
     return Query(
         "select stepwell.fail(%s::uuid[], %s::integer[], %s::text[], %s::text[], %s::text[], %s::text[],"
         " %s::double precision[], %s::integer[], %s::double precision[], %s::text[], %s::uuid[], %s::text[],"
-        " %s::boolean[], %s::text[])",
+        " %s::boolean[], %s::text[], %s::text[])",
         (
             bare(ids),
             bare(epochs),
@@ -77,18 +78,33 @@ def fail(
             texts(msgspec.json.encode(keys).decode() for keys in besides) if any(besides) else None,
             shared(by_queue) if by_queue else None,
             texts(frames) if any(frames) else None,
+            texts(first_steps) if any(first_steps) else None,
         ),
     )
 
 
 def snooze(
-    ids: list[str], epochs: list[int], delays: list[float], *, began: bool, closing: Sequence[str] = ()
+    ids: list[str],
+    epochs: list[int],
+    delays: list[float],
+    *,
+    began: bool,
+    closing: Sequence[str] = (),
+    first_steps: Sequence[str | None] = (),
 ) -> Query[list[UUID]]:
     """`began`: whether the handlers of these jobs ran, and not only the claim. `closing`: the jobs whose rates admit
     nothing until their delay is over."""
     return Query(
-        "select stepwell.snooze(%s::uuid[], %s::integer[], %s::double precision[], %s::boolean, %s::uuid[])",
-        (bare(ids), bare(epochs), bare(delays), began, bare(closing) if closing else None),
+        "select stepwell.snooze(%s::uuid[], %s::integer[], %s::double precision[], %s::boolean, %s::uuid[],"
+        " %s::text[])",
+        (
+            bare(ids),
+            bare(epochs),
+            bare(delays),
+            began,
+            bare(closing) if closing else None,
+            texts(first_steps) if any(first_steps) else None,
+        ),
     )
 
 

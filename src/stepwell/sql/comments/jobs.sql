@@ -39,7 +39,8 @@ comment on column stepwell.job.metadata is 'Any JSON object by which the job can
 comment on column stepwell.job.progress is 'The progress that the running handler last reported.';
 comment on column stepwell.job.reason is 'The reason given for the cancel.';
 comment on column stepwell.job.schedule_id is 'The schedule that enqueued the job; null: none did.';
-comment on column stepwell.job.scheduled_for is 'The tick for which the job runs.';
+comment on column stepwell.job.scheduled_for is
+  'The tick for which the job runs; a fork has that of the other job.';
 comment on column stepwell.job.durable is 'The job may have rows in stepwell.step. Otherwise no steps are looked up.';
 comment on column stepwell.job.awaits is 'While the job waits: its groups of steps. One complete group suffices.';
 comment on column stepwell.job.cursor is 'The current step of a chain or state of a machine; null: the first.';

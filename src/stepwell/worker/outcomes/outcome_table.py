@@ -191,6 +191,7 @@ def _fail(runs: Sequence[EndedRun[Failed]], within: float) -> Query[Any]:
         [run.outcome.beside for run in runs],
         [run.task.keep_failed_by_queue for run in runs],
         [run.outcome.frame for run in runs],
+        [run.outcome.first_step for run in runs],
     )
     return queries.locks.bounded(query, within)
 
@@ -212,6 +213,7 @@ def _snooze(runs: Sequence[EndedRun[Snoozed]], within: float) -> Query[Any]:
             [run.outcome.delay for run in runs],
             began=True,
             closing=[run.job.id for run in runs if run.outcome.closes],
+            first_steps=[run.outcome.first_step for run in runs],
         ),
         within,
     )

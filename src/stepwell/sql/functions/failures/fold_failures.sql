@@ -41,8 +41,8 @@ begin
         _new.prints, _new.tasks, _new.types, _new.frames, _new.messages, _new.job_ids, _new.ats
       );
     end if;
-    -- The group is looked up once for each cause, and not for each tally.
-    with cause as materialized (
+    -- The group is looked up once for each fingerprint, and not for each tally.
+    with kind as materialized (
       select c.task, c.type, c.frame, stepwell.failure_group_of(c.task, c.type, nullif(c.frame, '')) as print
       from (
         select distinct t.task, t.type, coalesce(t.frame, '') as frame from stepwell.failure_tally t
@@ -51,7 +51,7 @@ begin
     )
     select array_agg(t.id order by t.id), array_agg(c.print order by t.id) into _ids, _prints
     from stepwell.failure_tally t
-    join cause c on c.task = t.task and c.type = t.type and c.frame = coalesce(t.frame, '')
+    join kind c on c.task = t.task and c.type = t.type and c.frame = coalesce(t.frame, '')
     where t.id = any (_ids);
     _locked := array(
       select g.fingerprint from stepwell.failure_group g

@@ -5,7 +5,8 @@
 -- _failed_steps[k] is the step at which the job failed, and _besides[k] a JSON array of the steps that failed beside
 -- it: the next attempt, or a retry, repeats all of them. _parent_ids are the parents of those jobs that were spawned.
 -- _by_queue is as in stepwell.finish. _frames[k] is the function of the user's code that raised the error, for the
--- group that the failure is counted in; null: there is none, or it is not known. Returns the ids refused by the fence.
+-- group that the failure is counted in; null: there is none, or it is not known. _first_steps[k] is the step of a chain,
+-- or state of a machine, that the job began with, if it failed there. Returns the ids refused by the fence.
 create or replace function stepwell.fail(
   _ids uuid[],
   _epochs integer[],
@@ -20,7 +21,8 @@ create or replace function stepwell.fail(
   _parent_ids uuid[] default null,
   _besides text[] default null,
   _by_queue boolean[] default null,
-  _frames text[] default null
+  _frames text[] default null,
+  _first_steps text[] default null
 ) returns uuid[]
 language plpgsql volatile security definer
 as $$
@@ -35,6 +37,9 @@ begin
   perform stepwell.lock_family(_ids, _parent_ids, true);
   if _besides is not null then
     perform stepwell.mark_beside(_ids, _epochs, _besides);
+  end if;
+  if _first_steps is not null then
+    perform stepwell.enter_first(_ids, _epochs, _first_steps);
   end if;
   with outcome as materialized (
     select distinct on (u.id, u.epoch) u.id, u.epoch, coalesce(left(u.reason, 200), 'error') as reason,
@@ -58,8 +63,8 @@ begin
     join stepwell.job j on j.id = o.id and j.epoch = o.epoch
     where j.id = any (_ids) and j.worker_id is not null
     for no key update of j
-  ), caused as materialized (
-    -- Many fail for few causes.
+  ), kinds as materialized (
+    -- Many failures have few fingerprints.
     select c.task, c.type, c.frame, stepwell.failure_group_of(c.task, c.type, nullif(c.frame, '')) as fingerprint
     from (select distinct h.task, h.type, h.frame from held h where not h.cancelling) c
   ), counted as materialized (
@@ -68,7 +73,7 @@ begin
       h.delay is not null and not h.cancelling and a.attempt < h.most as again, h.task, h.frame,
       case when not h.cancelling then c.fingerprint end as fingerprint
     from held h
-    left join caused c on c.task = h.task and c.type = h.type and c.frame = h.frame
+    left join kinds c on c.task = h.task and c.type = h.type and c.frame = h.frame
     cross join lateral (select case when h.steps > h.steps_counted then 1 else h.attempt end as attempt) a
   ), judged as materialized (
     select h.id, h.reason, h.type, h.message, h.traceback, h.delay, h.keep, h.epoch, h.attempt, h.claimed_at,

@@ -161,26 +161,22 @@ begin
         or exists (select from stepwell.unfold(r.steps) u where u.kind = 'receive'),
       case
         when _input is not null then _step
-        when s.first or _from_start then null
+        when _step_state.first or _from_start then null
         else coalesce(_step_state.key, r.cursor)
       end,
       case
         when _input is not null then _input::json
-        when s.first or _from_start then null
+        when _step_state.first or _from_start then null
         when _step_state.key is null then r.input
         else _step_state.value
       end,
       r.admission, stepwell.lone_limit(r.admission), r.admission #>> '{fair,key}', r.group_id
     from revived r
-    -- The requested step of a chain or machine, and whether it is the first step of the job.
+    -- The requested step of a chain or machine. If the job began with it, the saved position 1 says so.
     left join lateral (
-      select u.key, u.value from stepwell.unfold(r.steps) u where u.key = _step and u.kind = 'state'
+      select u.key, u.value, u.n = 1 as first
+      from stepwell.unfold(r.steps) u where u.key = _step and u.kind = 'state'
     ) _step_state on true
-    cross join lateral (
-      select _step_state.key is not null and _step_state.key = (
-        select u.key from stepwell.unfold(r.steps) u where u.kind = 'state' and u.n = 1
-      ) as first
-    ) s
     returning id, queue, rank, run_at, state, schedule_id, admission is not null as keyed
   ), hurried as (
     update stepwell.job j

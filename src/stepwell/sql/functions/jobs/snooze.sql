@@ -1,13 +1,14 @@
 -- Hand back running jobs without counting the attempt: now (delay 0, in their old place) or after a delay. For clean
 -- shutdowns, prefetched jobs that never started, and handlers that raise Snooze. _began: whether the handlers ran;
 -- null, from workers of schema 5: those with a delay did. The rates of the jobs in _closing admit nothing until the
--- delay is over. Returns the ids refused by the fence.
+-- delay is over. _first_steps is as in stepwell.fail. Returns the ids refused by the fence.
 create or replace function stepwell.snooze(
   _ids uuid[],
   _epochs integer[],
   _delays double precision[],
   _began boolean default null,
-  _closing uuid[] default null
+  _closing uuid[] default null,
+  _first_steps text[] default null
 ) returns uuid[]
 language plpgsql volatile security definer
 as $$
@@ -19,6 +20,9 @@ declare
   _due_in double precision;
 begin
   perform stepwell.lock_to_hand_back(_ids);
+  if _first_steps is not null then
+    perform stepwell.enter_first(_ids, _epochs, _first_steps);
+  end if;
   with outcome as (
     select u.id, u.epoch, u.delay from unnest(_ids, _epochs, _delays) as u (id, epoch, delay) order by u.id
   ), given as (

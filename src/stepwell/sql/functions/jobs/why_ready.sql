@@ -12,6 +12,7 @@ as $$
 declare
   _now timestamptz := stepwell.now();
   _found record;
+  _meant text;
 begin
   select c.scope, c.name into _found
   from stepwell.control c
@@ -113,25 +114,38 @@ begin
       next_act := 'start one: stepwell worker MODULE:APP';
     when _found.knowing = 0 then
       cause := 'no_worker_for_task';
-      subject := format('no live worker knows the task %s', quote_literal(_job.task)) || stepwell.did_you_mean(
+      _meant := stepwell.nearest_name(
         _job.task,
         array(
           select t.name from stepwell.worker w cross join lateral jsonb_object_keys(w.tasks) as t (name)
           where w.lease_until > _now
         )
       );
-      next_act := 'start a worker whose app has that task; stepwell workers lists the tasks of each';
+      subject := format('no live worker knows the task %s', quote_literal(_job.task))
+        || coalesce(': did you mean ' || quote_literal(_meant) || '?', '');
+      next_act := case
+        when _meant is null then ''
+        else format('if so, cancel it and enqueue that task: stepwell jobs cancel %s; if not, ', _job.id)
+      end || 'start a worker whose app has that task; stepwell workers lists the tasks of each';
     when _found.serving = 0 then
       cause := 'no_worker_for_queue';
+      _meant := stepwell.nearest_name(
+        _job.queue,
+        array(
+          select q.name from stepwell.worker w cross join lateral unnest(w.queues) as q (name)
+          -- A pattern is no queue that the job could move to.
+          where w.lease_until > _now and w.tasks ? _job.task and right(q.name, 1) <> '*'
+        )
+      );
       subject := format('no live worker that knows its task claims from the queue %s', quote_literal(_job.queue))
-        || stepwell.did_you_mean(
-          _job.queue,
-          array(
-            select q.name from stepwell.worker w cross join lateral unnest(w.queues) as q (name)
-            where w.lease_until > _now and w.tasks ? _job.task
-          )
-        );
-      next_act := format('start one: stepwell worker MODULE:APP --queue %s', stepwell.shell_word(_job.queue));
+        || coalesce(': did you mean ' || quote_literal(_meant) || '?', '');
+      next_act := case
+        when _meant is null then 'start one: '
+        else format(
+          'if so, move it there: stepwell jobs move %s --to %s; if not, start a worker for its queue: ', _job.id,
+          stepwell.shell_word(_meant)
+        )
+      end || format('stepwell worker MODULE:APP --queue %s', stepwell.shell_word(_job.queue));
     when _found.owning = 0 then
       cause := 'no_worker_for_owner';
       subject := format('no live worker belongs to the app %s', quote_literal(_job.owner));

@@ -57,9 +57,10 @@ begin
     order by u.id
   ), begun as (
     insert into stepwell.step (job_id, saved_at, n, epoch, kind, key, value)
-    select g.id, _now, g.n - 1, g.epoch, 'state', g.left_step, g.args from given g
+    select g.id, _now, 1, g.epoch, 'state', g.left_step, g.args from given g
     where g.left_step is not null and g.left_step <> g.cursor
-    on conflict (job_id, key) do nothing
+    -- A job that started over has the steps of its earlier path.
+    on conflict (job_id, key) do update set n = excluded.n, value = excluded.value
   ), entered as (
     -- Of a state that is entered repeatedly only the last input is kept, so that a machine can loop forever.
     insert into stepwell.step as s (job_id, saved_at, n, epoch, kind, key, value)

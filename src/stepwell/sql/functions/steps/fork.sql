@@ -1,6 +1,9 @@
 -- Create a job that starts with the steps that another job, live or finished, had saved before a step; a chain or
--- machine starts at that step. Children that had not ended are spawned again. The new job has the limits of the other,
--- and no unique key. Returns the id of the new job, or null if there is no such job.
+-- machine starts at that step. If the other job was compensated, or is being compensated, the new job starts over, as
+-- with stepwell.retry: its saved steps no longer hold, and a saved token is used up. Children that had not ended are
+-- spawned again. The new job has the limits of the other, and no unique key. A fork of a schedule's run has the tick of
+-- that run, but no schedule, so it does not count as a run. Returns the id of the new job, or null if there is no such
+-- job.
 create or replace function stepwell.fork(_id uuid, _step text) returns uuid
 language plpgsql volatile security definer
 as $$
@@ -11,12 +14,12 @@ declare
   _state record;
 begin
   select j.task, j.queue, j.rank, j.args, j.metadata, j.max_attempts, j.owner, j.policy, j.admission,
-    null as failed_step, stepwell.timeline(j.id) as steps
+    j.scheduled_for, j.undoing is not null as undoing, null as failed_step, stepwell.timeline(j.id) as steps
   into _job
   from stepwell.job j where j.id = _id for share;
   if not found then
-    select h.task, h.queue, h.rank, h.args, h.metadata, h.max_attempts, h.owner, h.policy, h.admission, h.failed_step,
-      h.steps
+    select h.task, h.queue, h.rank, h.args, h.metadata, h.max_attempts, h.owner, h.policy, h.admission,
+      h.scheduled_for, false as undoing, h.failed_step, h.steps
     into _job from stepwell.history h where h.id = _id and h.expires_at > _now limit 1;
     if not found then
       return null;
@@ -30,6 +33,9 @@ begin
     raise exception using errcode = 'SW004',
       message = format('stepwell: job %s has no step %s: "stepwell jobs show %1$s" lists its steps', _id,
         quote_literal(_step));
+  end if;
+  if _job.undoing or exists (select from stepwell.unfold(_job.steps) u where u.kind = 'undo') then
+    _state.n := 0;
   end if;
   insert into stepwell.step (job_id, saved_at, until, event_id, child_id, seconds, n, epoch, fingerprint, pending,
     timed_out, undo, large, kind, key, event, event_key, value, error)
@@ -61,7 +67,8 @@ begin
     ]
   );
   update stepwell.job j
-  set durable = true, forked_from = _id, cursor = case when _state.kind = 'state' and _state.n > 1 then _state.key end,
+  set durable = true, forked_from = _id, scheduled_for = _job.scheduled_for,
+    cursor = case when _state.kind = 'state' and _state.n > 1 then _state.key end,
     input = case when _state.kind = 'state' and _state.n > 1 then _state.value end
   where j.id = _new;
   return _new;

@@ -1,5 +1,5 @@
 -- The keys of the steps in a job's history that a retry keeps; see stepwell.retry. The steps of a chain or machine only
--- record its path, so they are kept.
+-- record its path, so they are kept; but a job that starts over may begin with another step than before.
 create or replace function stepwell.kept_steps(_steps json, _failed_step text, _step text, _from_start boolean)
 returns text[]
 language sql stable
@@ -7,7 +7,7 @@ as $$
   with all_steps as materialized (select u.key, u.n, u.kind, u.pending, u.error from stepwell.unfold(_steps) u)
   select array_agg(a.key)
   from all_steps a
-  where a.kind in ('state', 'taken')
+  where a.kind = 'taken' or a.kind = 'state' and not (_from_start and a.n = 1)
     or (
       not _from_start
       and not exists (select from all_steps b where b.kind = 'undo')
