@@ -1,5 +1,5 @@
--- What tells failures of one group from those of another: the task, the type of the error, and the function of the user's code
--- that raised it, null if that is not known. No line numbers, which change with each deploy.
+-- What tells failures of one group from those of another: the task, the type of the error, and the function of the
+-- user's code that raised it, null if that is not known. No line numbers, which change with each deploy.
 create or replace function stepwell.fingerprint(_task text, _type text, _frame text) returns uuid
 language sql immutable
 return encode(

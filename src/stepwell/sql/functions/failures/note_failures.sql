@@ -1,8 +1,8 @@
 -- Count failed attempts, in the transaction that records them. The k-th element of each array is for one group: _counts
 -- of its attempts have failed, and the message and job are those of one of them.
 -- The counts are rows of stepwell.failure_tally, which stepwell.fold_failures adds to their groups, so that no worker
--- waits for the row of a group, however many fail with the same fingerprint at once. Here only two rare changes are made to
--- groups, and neither waits for a lock: a new group is made, and a resolved one is opened again.
+-- waits for the row of a group, however many fail with the same fingerprint at once. Here only two rare changes are
+-- made to groups, and neither waits for a lock: a new group is made, and a resolved one is opened again.
 create or replace function stepwell.note_failures(
   _fingerprints uuid[],
   _tasks text[],
