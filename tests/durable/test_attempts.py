@@ -151,3 +151,20 @@ async def test_a_restart_with_args_that_do_not_fit_fails_the_job_at_once(app: Ap
             info = await job.ainfo()
             assert info is not None
             assert [(failure.attempt, failure.reason) for failure in info.failures] == [(1, "bad_result")]
+
+
+async def test_values_that_each_attempt_draws_anew_are_no_progress(app: App) -> None:
+    attempts: list[int] = []
+
+    @app.task(retry=Retry(max_attempts=3, initial="1ms", jitter=0))
+    async def work(ctx: Context) -> None:
+        attempts.append(ctx.attempt)
+        for _ in attempts:
+            ctx.uuid()
+            ctx.random()
+        raise ConnectionError("away")
+
+    async with Worker(app):
+        with pytest.raises(JobFailed, match="away"):
+            await (await work.aenqueue()).aresult(timeout="30s")
+    assert attempts == [1, 2, 3]

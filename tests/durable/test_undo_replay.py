@@ -166,6 +166,28 @@ async def failures_of(job: JobHandle[Any]) -> Any:
     return info is not None and info.failures
 
 
+async def test_an_error_before_the_first_step_is_no_other_than_one_behind_it(app: App, trip: Trip) -> None:
+    task = two_bookings(app, trip)
+    async with Worker(app):
+        job = await task.aenqueue()
+        await in_state(job, "waiting")
+    deployed = App(app.dsn)
+
+    @deployed.task(name="trip")
+    async def after(ctx: Context) -> None:
+        trip.look()
+        await ctx.step(trip.book, 1, undo=trip.unbook)
+
+    trip.troubles += [Fail("never again"), ConnectionError("away")]
+    async with deployed, Worker(deployed):
+        await job.acancel("no")
+        info = await in_state(job, "cancelled")
+    assert trip.undone == []
+    why = "'book', 'book#2': the replay ended with stepwell.Fail: never again"
+    assert info.error == f"no; and undoing it failed: stepwell.errors.NotUndone: {why}"
+    assert [failure.type for failure in info.failures] == ["ConnectionError", "stepwell.errors.NotUndone"]
+
+
 async def test_the_last_attempt_undoes_what_it_has_found(app: App, trip: Trip) -> None:
     task = two_bookings(app, trip, Retry(max_attempts=2, backoff="fixed", initial="1ms"))
     async with Worker(app):
@@ -250,10 +272,11 @@ async def test_a_worker_that_stops_hands_the_replay_to_the_next_one(
     assert (info.error, info.failures) == ("no", ())
 
 
+@pytest.mark.slow
 async def test_a_replay_that_takes_too_long_is_tried_again(app: App, trip: Trip) -> None:
     hold = False
 
-    @app.task(retry=SOON, timeout="300ms")
+    @app.task(retry=SOON, timeout="3s")
     def plain(ctx: SyncContext) -> None:
         nonlocal hold
         for n in range(2):

@@ -301,10 +301,6 @@ class Journal:
         if self.always_replay:
             self.leave(Suspend(at_once=True))
 
-    def made_progress(self) -> None:
-        """Count attempts from 1 again, as stepwell.fail does when it finds more saved steps."""
-        self._progressed = True
-
     def tell_saved(self, steps: Sequence[NewStep]) -> None:
         for step in steps:
             self.tell(StepSaved, step.key, step.kind, step.seconds, step.error is not None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from datetime import UTC, datetime
 from typing import Literal
@@ -51,10 +52,10 @@ def draw(journal: Journal, kind: Literal["random", "uuid"]) -> bytes:
 async def save_draws(effects: Effects) -> None:
     """Save the values that were drawn since the last step, as the attempt fails: the step that failed may have handed
     them on, and a fork that begins at that step must use the same."""
-    draws = [step for step in effects.journal.notes.all() if step.kind in ("random", "uuid")]
-    if draws:
-        await effects.save(draws)
-        effects.journal.made_progress()
+    if draws := [step for step in effects.journal.notes.all() if step.kind in ("random", "uuid")]:
+        # The handler's error says more than one of this: without the values, only a fork would draw others.
+        with contextlib.suppress(Exception):
+            await effects.save(draws)
 
 
 def patched(journal: Journal, name: str) -> bool:

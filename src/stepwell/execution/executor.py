@@ -138,9 +138,13 @@ def _arguments(task: Task[..., Any], args: str, ctx: JobContext) -> tuple[tuple[
 
 def _left_early(run: RunState) -> BaseException | None:
     """Why the return of a handler is not its result: it is being undone, or caught the exception that suspends it."""
-    if not run.took_steps and not is_undoing(run.job.journal):
+    if not run.took_steps and not _is_undoing(run):
         return None
     return run.journal.leaving or (StopReplay() if run.journal.undoing else None)
+
+
+def _is_undoing(run: RunState) -> bool:
+    return run.journal.undoing if run.took_steps else is_undoing(run.job.journal)
 
 
 async def _refuse_open(unawaited: Unawaited, task: str) -> None:
@@ -155,7 +159,7 @@ async def _refuse_open(unawaited: Unawaited, task: str) -> None:
 def _must_undo(run: RunState, error: BaseException) -> bool:
     """Whether this replay only collects undos, and has come to its end. Ctrl-C only cuts it off."""
     cut_off = isinstance(error, Lost | Suspend | asyncio.CancelledError | KeyboardInterrupt)
-    return run.took_steps and run.journal.undoing and not cut_off
+    return not cut_off and _is_undoing(run)
 
 
 async def _compensate(

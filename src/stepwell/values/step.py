@@ -55,7 +55,7 @@ class SavedStep(msgspec.Struct, frozen=True, array_like=True, gc=False):
     @property
     def done(self) -> bool:
         """Whether the step succeeded, as stepwell.steps_done counts."""
-        return not self.pending and self.error is None and self.kind != "retry"
+        return not self.pending and self.error is None and self.kind not in ("retry", "random", "uuid")
 
 
 class SavedJournal(msgspec.Struct, frozen=True):
