@@ -123,6 +123,33 @@ async def test_a_parent_finds_the_children_of_code_that_did_not_know_the_first_n
     assert spawned(conn) == ["first", "second", "third"]
 
 
+async def test_steps_with_the_first_name_of_the_task_do_not_hide_the_children_of_such_code(
+    dsn: str, conn: psycopg.Connection[Any]
+) -> None:
+    def version(*was: str) -> Version:
+        def made(app: App) -> Any:
+            @app.task(name="send_letter", was=was)
+            async def mail(to: str) -> str:
+                return to
+
+            @app.task
+            async def parent(ctx: Context) -> list[str]:
+                first = ctx.spawn(mail, "first")
+                own = await ctx.step(send_mail, "Ada")
+                second = ctx.spawn(mail, "second")
+                other = await ctx.step(send_mail, "Bob")
+                await ctx.wait_for("deployed")
+                return [own, other, *await ctx.gather(first, second, ctx.spawn(mail, "third"))]
+
+            return parent
+
+        return made
+
+    found = await deployed(dsn, version(), version("send_mail"))
+    assert found == ["a step for Ada", "a step for Bob", "first", "second", "third"]
+    assert spawned(conn) == ["first", "second", "third"]
+
+
 async def test_a_step_with_the_name_of_a_renamed_task_is_not_taken_for_its_child(app: App) -> None:
     @app.task(was="old")
     async def new() -> str:

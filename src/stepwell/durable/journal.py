@@ -14,7 +14,7 @@ import msgspec
 
 from stepwell.durable.backend import Durability
 from stepwell.durable.exits import StopReplay, Suspend
-from stepwell.durable.keys import LONGEST_KEY, Branch, check_own_key, number
+from stepwell.durable.keys import LONGEST_KEY, Branch, check_own_key, next_number, number
 from stepwell.durable.notes import Notes
 from stepwell.errors import AmbiguousKey, BadValue, StepChanged, StepwellError, TooManySteps
 from stepwell.telemetry.bus import Telemetry
@@ -129,6 +129,8 @@ class Journal:
             if key is not None:
                 full = branch.prefix + check_own_key(key)
             elif name != "<lambda>":
+                if later_names:
+                    name = self._saved_name(branch, kind, name, later_names)
                 full = branch.prefix + number(branch, name, self._taker.current(), self.job.task)
                 # The second step of the new name was the second step of the old name.
                 was = None if was is None else was + full[len(branch.prefix) + len(name) :]
@@ -153,15 +155,6 @@ class Journal:
                     self._used.add(full)
                     full = full if saved is None else old
                 self._used.add(old)
-            elif saved is None and later_names:
-                number_of = full[len(branch.prefix) + len(name) :]
-                for later in later_names:
-                    known = branch.prefix + later + number_of
-                    # Another step may have this name, too.
-                    if known not in self._used and (found := self._memo.get(known)) and found.kind == kind:
-                        self._used.add(full)
-                        saved, full = found, known
-                        break
             self._used.add(full)
             branch.last = full
             if saved is None:
@@ -175,6 +168,14 @@ class Journal:
                 "now: give it another key="
             )
         return StepEntry(full, saved.n, saved)
+
+    def _saved_name(self, branch: Branch, kind: StepKind, name: str, later_names: Sequence[str]) -> str:
+        """One of `later_names` if the next step of that name is saved and of this kind, else `name`."""
+        for later in later_names:
+            saved = self._memo.get(branch.prefix + next_number(branch, later))
+            if saved is not None and saved.kind == kind:
+                return later
+        return name
 
     def _check_bounds(self, key: str) -> None:
         if self._n >= MANY_STEPS and not self._warned:

@@ -76,6 +76,12 @@ def number(branch: Branch, name: str, taker: Any, task: str) -> str:
     return f"{name}#{used.count}"
 
 
+def next_number(branch: Branch, name: str) -> str:
+    """What `number` would return."""
+    used = branch.names.get(name)
+    return name if used is None else f"{name}#{used.count + 1}"
+
+
 def check_own_key(key: str) -> str:
     """A `key=` that a handler may choose. Raises `ConfigError` for keys that Stepwell makes itself."""
     if key.startswith("undo:") or _TRY.search(key):
