@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import psycopg
 import pytest
 from waiting import auntil
 
@@ -184,3 +185,101 @@ async def test_a_chain_does_not_take_over_the_jobs_of_a_durable_function(app: Ap
 async def waits(job: Any) -> bool:
     info = await job.ainfo()
     return info is not None and info.state == "waiting"
+
+
+@pytest.mark.parametrize("option", ["queue", "priority"])
+@pytest.mark.parametrize("transaction", [False, True])
+async def test_a_job_goes_back_to_its_first_step_when_a_deploy_has_moved_that_step(
+    app: App, dsn: str, conn: psycopg.Connection[Any], option: str, transaction: bool
+) -> None:
+    async def mid(body: str) -> str:
+        raise Fail("no")
+
+    before = app.chain("ingest", fetch, mid, store)
+    async with Worker(app):
+        job = await before.aenqueue("ab", depth=2)
+        with pytest.raises(JobFailed):
+            await job.aresult(timeout="10s")
+
+    seen: list[Any] = []
+
+    async def refetch(ctx: Context, url: str, depth: int = 1) -> str:
+        # As a worker of schema 13 knows a job at its first step, which gets the args.
+        seen.append(conn.execute("select cursor, input from stepwell.job").fetchone())
+        raise ConnectionError("away")
+
+    moved = Step(refetch, name="fetch", transaction=transaction, retry=LATER)
+    moved = replace(moved, queue="slow") if option == "queue" else replace(moved, priority=7)
+    async with App(dsn) as later:
+        later.chain("ingest", check, moved, store)
+        assert await later.job(job.id).aretry(step="fetch")
+        async with Worker(later, queues=["default", "slow"]):
+            await auntil(lambda: waits_for_its_time(job))
+    info = await job.ainfo()
+    assert info is not None
+    assert (info.queue, info.priority) == (("slow", 0) if option == "queue" else ("default", 7))
+    assert seen == [(None, None)]
+    async with App(dsn) as last:
+        last.chain("ingest", check, replace(moved, fn=fetch, transaction=False), store)
+        async with Worker(last, queues=["default", "slow"]):
+            assert await last.job(job.id).aretry()
+            assert await job.aresult(timeout="10s") == "stored abab"
+    info = await job.ainfo()
+    assert info is not None
+    assert [(step.key, step.value) for step in info.steps if step.key == "fetch"] == [
+        ("fetch", {"url": "ab", "depth": 2})
+    ]
+
+
+@pytest.mark.parametrize("transaction", [False, True])
+async def test_a_job_whose_args_do_not_fit_the_first_step_may_begin_with_one_that_a_deploy_inserts(
+    app: App, dsn: str, transaction: bool
+) -> None:
+    async def measure(ctx: Context, size: int) -> int:
+        return size
+
+    async def size_of(text: str) -> int:
+        return len(text)
+
+    later_chain = app.chain("measure", size_of, measure)
+    job = await later_chain.aenqueue("abc")
+    async with App(dsn) as early:
+
+        async def renamed(ctx: Context, text: int) -> int:
+            return text
+
+        early.chain("measure", Step(renamed, name="measure", transaction=transaction))
+        async with Worker(early):
+            with pytest.raises(JobFailed, match="Expected `int`"):
+                await job.aresult(timeout="10s")
+    async with Worker(app):
+        assert await job.aretry()
+        assert await job.aresult(timeout="10s") == 3
+
+
+@pytest.mark.parametrize("transaction", [False, True])
+async def test_a_job_whose_args_could_not_be_opened_stays_at_the_step_that_it_began_with(
+    app: App, dsn: str, transaction: bool
+) -> None:
+    class Reversed:
+        name = "reversed"
+
+        def encode(self, data: bytes) -> bytes:
+            return data[::-1]
+
+        decode = encode
+
+    async def refetch(ctx: Context, url: str, depth: int = 1) -> str:
+        return f"{await fetch(url, depth)} at {ctx.attempt}"
+
+    step = Step(refetch, name="fetch", retry=LATER, transaction=transaction)
+    app.chain("ingest", step, store)
+    async with App(dsn, codecs=[Reversed()]) as sealing:
+        job = await sealing.chain("ingest", step, store).aenqueue("ab")
+    async with Worker(app):
+        await auntil(lambda: waits_for_its_time(job))
+    async with App(dsn, codecs=[Reversed()]) as later:
+        later.chain("ingest", check, step, store)
+        async with Worker(later):
+            assert await later.job(job.id).aretry()
+            assert await later.job(job.id).aresult(timeout="10s") == "stored ab at 2"

@@ -729,3 +729,39 @@ def test_a_schedule_that_newer_code_has_removed_does_not_come_back_with_a_lease(
         put(conn, name, declared=True, regained_by=mine)
     names = [schedule.name for schedule in fetch(conn, queries.schedules.schedules("shop"))]
     assert names == (["beat", "kept"] if comes_back else ["kept"])
+
+
+def test_a_schedule_whose_new_name_another_session_creates_does_not_stop_the_other_renames(
+    conn: Connection, dsn: str
+) -> None:
+    for name in ("first", "second", "third"):
+        put(conn, name, task=name)
+    with psycopg.connect(dsn) as other, ThreadPoolExecutor() as pool:
+        put(other, "new second")  # not committed
+        renamed = pool.submit(rename, conn, "first", "second", "third")
+        until(lambda: calls.blocked(other, conn))
+        other.commit()
+        renamed.result()
+    found = fetch(conn, queries.schedules.schedules("shop"))
+    assert sorted((schedule.name, schedule.task) for schedule in found) == [
+        ("new first", "first"), ("new second", "work"), ("new third", "third"), ("second", "second"),
+    ]  # fmt: skip
+
+
+def test_renames_lock_schedules_in_the_order_of_their_ids(conn: Connection, dsn: str) -> None:
+    for name in ("b", "a"):  # the order of their ids, and not that of their names
+        put(conn, name, task=name)
+    with psycopg.connect(dsn) as other, ThreadPoolExecutor() as pool:
+        other.execute("select from stepwell.schedule s where s.name = 'b' for update")
+        renamed = pool.submit(rename, conn, "a", "b")
+        until(lambda: calls.blocked(other, conn))
+        # It holds no other while it waits for the first.
+        other.execute("select from stepwell.schedule s where s.name = 'a' for update nowait")
+        other.commit()
+        renamed.result()
+    assert {schedule.name for schedule in fetch(conn, queries.schedules.schedules("shop"))} == {"new a", "new b"}
+
+
+def rename(conn: Connection, *names: str) -> None:
+    new = [f"new {name}" for name in names]
+    fetch(conn, queries.schedules.rename_schedules("shop", names, new, declared=True))

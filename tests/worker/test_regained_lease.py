@@ -42,6 +42,38 @@ async def test_a_worker_that_regains_its_lease_leaves_newer_schedules_as_they_ar
         assert await crons() == {"nightly": "0 5 * * *", "added": None, "deleted": None}
 
 
+async def test_a_worker_that_regains_its_lease_before_it_has_put_in_its_schedules_changes_none(
+    dsn: str, conn: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stepwell.schedules.declare._PATIENCE", 0.05)
+    app = App(dsn, name="shop")
+
+    @app.task
+    async def nightly() -> None: ...
+
+    app.schedule("0 3 * * *", name="nightly")(nightly)
+    async with app, await psycopg.AsyncConnection[Any].connect(dsn, autocommit=True) as other:
+        await app.scheduler.put_declared(app.database)
+        app.schedule("1h", name="added")(nightly)
+        conn.autocommit = False
+        # Newer code, which commits after the old worker has started.
+        conn.execute("update stepwell.schedule set cron = '0 5 * * *'")
+        async with Worker(app, renew="100ms") as worker:
+            before = worker.id
+            await other.execute("delete from stepwell.worker")
+            await auntil(lambda: worker.id not in (None, before))
+            conn.commit()
+
+            async def crons() -> dict[str, str | None]:
+                return {schedule.name: schedule.cron for schedule in await app.aschedules()}
+
+            async def is_put() -> bool:
+                return "added" in await crons()
+
+            await auntil(is_put)
+            assert await crons() == {"nightly": "0 5 * * *", "added": None}
+
+
 async def test_a_worker_that_regains_its_lease_does_not_bring_back_what_newer_code_has_removed(
     dsn: str, conn: psycopg.Connection[Any]
 ) -> None:

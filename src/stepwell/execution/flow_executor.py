@@ -36,8 +36,7 @@ async def execute_flow(
     """Run the job until it ends, fails, or has to wait. `began` is called with the context of each step."""
     flow: Flow = task.flow
     backend, saved = durability.backend, read_journal(job)
-    cursor, stored, attempt, n = saved.position, bytes(saved.input).decode(), job.attempt, saved.last_n
-    begins = saved.begins
+    cursor, stored, attempt, n = saved.cursor, bytes(saved.input).decode(), job.attempt, saved.last_n
     while True:
         step: FlowStep | None = None
         try:
@@ -46,21 +45,23 @@ async def execute_flow(
                     f"job {job.id} ({task.name}) has saved the steps of a durable function, and {task.name!r} is "
                     "a chain or a machine now: give that another name"
                 )
-            step = flow.first(job.args, cursor) if begins or cursor is None else flow.find(cursor)
+            step = flow.first(job.args, saved.first_step) if cursor is None else flow.find(cursor)
             if step is None:
                 raise StepNotFound(
-                    f"{task.name!r} has no step {cursor!r} in this code: put it back, or retry the job from another one"
+                    f"{task.name!r} has no step {cursor or saved.first_step!r} in this code: put it back, or retry "
+                    "the job from another one"
                 )
             going = Advancing(task, step, job)
-            if going.astray(cursor):
-                return going.brought_back(job.args if begins else stored, n)
+            if going.astray(cursor or saved.first_step):
+                return going.brought_back(None if cursor is None else stored, n)
             assert not step.apart, "the runner runs such a step as a StepTask"
             ctx = (Context if step.is_async else SyncContext)(RunState(job, step.timeout, report))
             run_of(ctx).own_attempt = attempt
             began(ctx)
-            call = step.begin_first(job.args, ctx) if begins else step.begin(stored, ctx)
+            call = step.begin_first(job.args, ctx) if cursor is None else step.begin(stored, ctx)
         except BaseException as error:
-            return _not_begun(error, task, step, attempt)
+            outcome = _not_begun(error, task, step, attempt)
+            return at_first(outcome, step) if step is not None and cursor is None else outcome
         try:
             if backend.wrap_step is None:
                 result = await _call(step, call, backend)
@@ -70,18 +71,18 @@ async def execute_flow(
             moved = flow.follow(step, result, max_result_size)
             if isinstance(moved, Done):
                 return Succeeded(task.codec.encode_result(moved.value, max_result_size))
-            left = step.name if begins else None
+            left = step.name if cursor is None else None
             n = max(n, 1) + 1
             advanced = going.to(moved, left, n)
             if not going.in_place(moved, advanced):
                 return advanced
             await backend.advance(job, left, moved.name, moved.input, n)
-            cursor, stored, attempt, begins = moved.name, moved.input, 1, False
+            cursor, stored, attempt = moved.name, moved.input, 1
             if durability.always_replay:
                 return Advanced(None, cursor, stored, n, 0.0, None)
         except BaseException as error:
             outcome = _failed(error, step, attempt)
-            return at_first(outcome, step) if begins else outcome
+            return at_first(outcome, step) if cursor is None else outcome
 
 
 async def _call(step: FlowStep, call: Callable[[], Any], backend: StepBackend) -> Any:

@@ -73,15 +73,16 @@ def for_run(task: Task[..., Any], job: ClaimedJob) -> tuple[Task[..., Any], Clai
         return task, job
     try:
         saved = read_journal(job)
-        cursor, stored, n = saved.position, bytes(saved.input).decode(), saved.last_n
-        begins = saved.begins
+        cursor, stored, n = saved.cursor, bytes(saved.input).decode(), saved.last_n
     except Exception:
         return task, job
-    step = task.first(job.args, cursor) if begins or cursor is None else task.find(cursor)
-    if step is None or not step.apart or saved.of_function or Advancing(task, step, job).astray(cursor):
+    step = task.first(job.args, saved.first_step) if cursor is None else task.find(cursor)
+    if step is None or not step.apart or saved.of_function:
         return task, job
-    apart = StepTask(task, step, job, n, first=begins)
-    if begins:
+    if Advancing(task, step, job).astray(cursor or saved.first_step):
+        return task, job
+    apart = StepTask(task, step, job, n, first=cursor is None)
+    if cursor is None:
         return apart, job
     try:
         args = step.as_args(stored)

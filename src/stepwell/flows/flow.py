@@ -80,17 +80,19 @@ class Advancing(msgspec.Struct, frozen=True):
         elsewhere = advanced.queue is not None or advanced.priority is not None
         return goal.after is None and not elsewhere and following is not None and not following.apart
 
-    def astray(self, cursor: str | None) -> bool:
+    def astray(self, position: str | None) -> bool:
         """Whether a job is at its step with a queue or a priority other than the step's, after a retry or a fork."""
-        if cursor is None:
+        if position is None:
             return False
         return self.step.queue not in (None, self.job.queue) or self.step.priority not in (None, -self.job.rank)
 
-    def brought_back(self, stored: str, n: int) -> Advanced:
-        """The outcome that hands such a job back, to be claimed from the queue of its step."""
+    def brought_back(self, stored: str | None, n: int) -> Advanced:
+        """The outcome that hands such a job back, to be claimed from the queue of its step. `stored` is the step's
+        input; None: the job begins with the step, which has the position 1 and gets the job's args."""
         queue = self.step.queue or self.job.queue
         priority = -self.job.rank if self.step.priority is None else self.step.priority
-        return self._hand_back(StepInput(self.step.name, stored, None), None, max(n, 1), queue, priority)
+        goal = StepInput(self.step.name, stored or "null", None)
+        return self._hand_back(goal, None, 1 if stored is None else max(n, 2), queue, priority)
 
     def _hand_back(self, goal: StepInput, left: str | None, n: int, queue: str, priority: int) -> Advanced:
         return Advanced(
@@ -109,8 +111,9 @@ class Flow(Protocol):
 
 
 def at_first(outcome: Outcome, step: FlowStep) -> Outcome:
-    """Note in an outcome that the job is still at the step that it began with."""
-    if isinstance(outcome, Failed | Snoozed):
+    """Note in an outcome that the job is still at the step that it began with. If its args do not fit that step, it has
+    not begun: they may be for the first step of other code."""
+    if isinstance(outcome, Snoozed) or (isinstance(outcome, Failed) and outcome.reason != "bad_args"):
         return msgspec.structs.replace(outcome, first_step=step.name)
     return outcome
 

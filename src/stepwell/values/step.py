@@ -62,6 +62,8 @@ class SavedJournal(msgspec.Struct, frozen=True):
     """The journal that the claim of a durable job loads."""
 
     cursor: str | None
+    """The current step of a chain or state of a machine; None: the job is at the one that it begins with, which gets
+    its args."""
     input: msgspec.Raw
     undoing: bool
     steps: list[SavedStep] | None
@@ -82,16 +84,6 @@ class SavedJournal(msgspec.Struct, frozen=True):
     def first_step(self) -> str | None:
         """The step of a chain or state of a machine that the job began with; None: it has not, or that is not known."""
         return next((step.key for step in self.steps or () if step.n == 1 and step.kind == "state"), None)
-
-    @property
-    def position(self) -> str | None:
-        """The current step of a chain or state of a machine; None: the job has not begun."""
-        return self.first_step if self.cursor is None else self.cursor
-
-    @property
-    def begins(self) -> bool:
-        """Whether the job is at the step that it begins with, which gets the args of the job."""
-        return self.cursor is None or self.cursor == self.first_step
 
     @property
     def last_n(self) -> int:

@@ -25,14 +25,14 @@ class DeclaredSchedules:
         self._duties = duties
         self._events = events
         self._wanted = asyncio.Event()
-        self._were_put = False
-        self._worker_id: str | None = None
+        self._regained_by: str | None = None
         if not app.scheduler.is_idle:
             self._wanted.set()
 
     def lease_regained(self, worker_id: str) -> None:
-        """Put in those that were removed while the worker had no lease."""
-        self._worker_id = worker_id
+        """Put in those that are missing: others may have removed them. From now on this changes no schedule, even if
+        none was put in yet: a worker with newer code may have started meanwhile."""
+        self._regained_by = worker_id
         if self._app.scheduler.names:
             self._wanted.set()
 
@@ -44,8 +44,7 @@ class DeclaredSchedules:
         # Not the app's own pool, which would keep a connection that only handlers need again.
         database = self._app.database.with_pool_of(1)
         try:
-            removed = await self._app.scheduler.put_declared(database, self._worker_id if self._were_put else None)
-            self._were_put = True
+            removed = await self._app.scheduler.put_declared(database, self._regained_by)
         except (psycopg.Error, StepwellError) as error:
             self._wanted.set()
             cause = error if isinstance(error, psycopg.Error) else error.__cause__

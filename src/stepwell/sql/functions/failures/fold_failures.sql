@@ -42,16 +42,16 @@ begin
       );
     end if;
     -- The group is looked up once for each fingerprint, and not for each tally.
-    with kind as materialized (
-      select c.task, c.type, c.frame, stepwell.failure_group_of(c.task, c.type, nullif(c.frame, '')) as print
+    with prints as materialized (
+      select u.task, u.type, u.frame, stepwell.failure_group_of(u.task, u.type, nullif(u.frame, '')) as print
       from (
         select distinct t.task, t.type, coalesce(t.frame, '') as frame from stepwell.failure_tally t
         where t.id = any (_ids)
-      ) c
+      ) u
     )
-    select array_agg(t.id order by t.id), array_agg(c.print order by t.id) into _ids, _prints
+    select array_agg(t.id order by t.id), array_agg(p.print order by t.id) into _ids, _prints
     from stepwell.failure_tally t
-    join kind c on c.task = t.task and c.type = t.type and c.frame = coalesce(t.frame, '')
+    join prints p on p.task = t.task and p.type = t.type and p.frame = coalesce(t.frame, '')
     where t.id = any (_ids);
     _locked := array(
       select g.fingerprint from stepwell.failure_group g

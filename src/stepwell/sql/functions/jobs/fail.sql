@@ -5,8 +5,8 @@
 -- _failed_steps[k] is the step at which the job failed, and _besides[k] a JSON array of the steps that failed beside
 -- it: the next attempt, or a retry, repeats all of them. _parent_ids are the parents of those jobs that were spawned.
 -- _by_queue is as in stepwell.finish. _frames[k] is the function of the user's code that raised the error, for the
--- group that the failure is counted in; null: there is none, or it is not known. _first_steps[k] is the step of a chain,
--- or state of a machine, that the job began with, if it failed there. Returns the ids refused by the fence.
+-- group that the failure is counted in; null: there is none, or it is not known. _first_steps[k] is the step of a
+-- chain, or state of a machine, that the job began with, if it failed there. Returns the ids refused by the fence.
 create or replace function stepwell.fail(
   _ids uuid[],
   _epochs integer[],
@@ -63,17 +63,17 @@ begin
     join stepwell.job j on j.id = o.id and j.epoch = o.epoch
     where j.id = any (_ids) and j.worker_id is not null
     for no key update of j
-  ), kinds as materialized (
+  ), fingerprints as materialized (
     -- Many failures have few fingerprints.
-    select c.task, c.type, c.frame, stepwell.failure_group_of(c.task, c.type, nullif(c.frame, '')) as fingerprint
-    from (select distinct h.task, h.type, h.frame from held h where not h.cancelling) c
+    select u.task, u.type, u.frame, stepwell.failure_group_of(u.task, u.type, nullif(u.frame, '')) as fingerprint
+    from (select distinct h.task, h.type, h.frame from held h where not h.cancelling) u
   ), counted as materialized (
     select h.id, h.reason, h.type, h.message, h.traceback, h.delay, h.keep, h.epoch, a.attempt, h.claimed_at,
       h.worker_id, h.durable, h.undoing, h.state, h.error, h.failed_step, h.steps,
       h.delay is not null and not h.cancelling and a.attempt < h.most as again, h.task, h.frame,
-      case when not h.cancelling then c.fingerprint end as fingerprint
+      case when not h.cancelling then f.fingerprint end as fingerprint
     from held h
-    left join kinds c on c.task = h.task and c.type = h.type and c.frame = h.frame
+    left join fingerprints f on f.task = h.task and f.type = h.type and f.frame = h.frame
     cross join lateral (select case when h.steps > h.steps_counted then 1 else h.attempt end as attempt) a
   ), judged as materialized (
     select h.id, h.reason, h.type, h.message, h.traceback, h.delay, h.keep, h.epoch, h.attempt, h.claimed_at,

@@ -1,5 +1,5 @@
--- The name that is almost the same as one that nothing has: one letter more, less or different, two letters in the wrong
--- order, or other capitals. Null: there is none.
+-- The name that is almost the same as one that nothing has: one letter more, less or different, two letters in the
+-- wrong order, or other capitals. Null: there is none.
 create or replace function stepwell.nearest_name(_name text, _names text[]) returns text
 language sql immutable
 as $$

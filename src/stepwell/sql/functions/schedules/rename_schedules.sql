@@ -5,19 +5,28 @@ create or replace function stepwell.rename_schedules(_owner text, _from text[], 
 returns void
 language plpgsql volatile security definer
 as $$
+declare
+  _old record;
 begin
-  update stepwell.schedule s set name = r.name
-  from (
-    select distinct on (u.name) o.id, u.name
-    from unnest(_from, _to) with ordinality as u (old, name, place)
-    join stepwell.schedule o on o.owner = _owner and o.name = u.old
-    where o.task = o.name and (_declared or not o.declared) and length(u.name) between 1 and 200
-      and not exists (select from stepwell.schedule n where n.owner = _owner and n.name = u.name)
-    order by u.name, u.place
-  ) r
-  where s.id = r.id and s.name = s.task;
-exception when unique_violation then
-  -- Another session has created one of them meanwhile. The other one becomes stale.
-  null;
+  for _old in
+    select f.id, f.name
+    from (
+      select distinct on (u.name) o.id, u.name
+      from unnest(_from, _to) with ordinality as u (old, name, place)
+      join stepwell.schedule o on o.owner = _owner and o.name = u.old
+      where o.task = o.name and (_declared or not o.declared) and length(u.name) between 1 and 200
+        and not exists (select from stepwell.schedule n where n.owner = _owner and n.name = u.name)
+      order by u.name, u.place
+    ) f
+    -- In the order in which stepwell.tick and stepwell.put_schedules lock them.
+    order by f.id
+  loop
+    begin
+      update stepwell.schedule s set name = _old.name where s.id = _old.id and s.name = s.task;
+    exception when unique_violation then
+      -- Another session has created one of this name meanwhile. The other one becomes stale.
+      null;
+    end;
+  end loop;
 end
 $$;

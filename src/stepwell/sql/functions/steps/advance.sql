@@ -1,7 +1,9 @@
 -- Move running jobs to the next step of their chain, or state of their machine, with fresh attempts. A job stays with
 -- its worker, unless _delays[k] delays its next step by seconds or _queues[k] names another queue for it.
 -- _priorities[k] is the priority from then on; null: unchanged. _lefts[k] is the step that the job leaves, if that was
--- its first. Returns the ids refused by the fence.
+-- its first. _ns[k] is the position of the next step. At position 1 the job begins with that step, and is handed back
+-- only to go to another queue: its cursor stays null, as workers of schema 13 expect, and the step gets the job's args.
+-- Returns the ids refused by the fence.
 -- A job that goes on at once keeps its permits for limits, so that a limit counts chains and machines as a whole. A job
 -- that is delayed returns them, and queues again when it is due.
 create or replace function stepwell.advance(
@@ -48,8 +50,8 @@ begin
   perform stepwell.lock_to_hand_back(_ids);
   with given as materialized (
     -- A job that is named twice moves once.
-    select distinct on (u.id) u.id, u.epoch, u.left_step, u.cursor, u.input, u.n, u.delay, u.queue, u.priority,
-      j.args
+    select distinct on (u.id) u.id, u.epoch, u.left_step, u.cursor, u.n, u.delay, u.queue, u.priority, j.args,
+      case when u.n = 1 then j.args else u.input::json end as input
     from unnest(_ids, _epochs, _lefts, _cursors, _inputs, _ns, _delays, _queues, _priorities)
       as u (id, epoch, left_step, cursor, input, n, delay, queue, priority)
     join stepwell.job j on j.id = u.id and j.epoch = u.epoch and j.worker_id is not null
@@ -64,12 +66,12 @@ begin
   ), entered as (
     -- Of a state that is entered repeatedly only the last input is kept, so that a machine can loop forever.
     insert into stepwell.step as s (job_id, saved_at, n, epoch, kind, key, value)
-    select g.id, _now, g.n, g.epoch, 'state', g.cursor, g.input::json from given g
+    select g.id, _now, g.n, g.epoch, 'state', g.cursor, g.input from given g
     on conflict (job_id, key) do update
     set saved_at = excluded.saved_at, n = excluded.n, epoch = excluded.epoch, value = excluded.value
   ), moved as (
     update stepwell.job j
-    set cursor = g.cursor, input = g.input::json, durable = true,
+    set cursor = case when g.n > 1 then g.cursor end, input = case when g.n > 1 then g.input end, durable = true,
       attempt = case when g.delay is null and g.queue is null then 1 else 0 end,
       worker_id = case when g.delay is null and g.queue is null then j.worker_id end,
       state = case

@@ -1,6 +1,6 @@
--- Save steps of running jobs, and what their branches wait for: each of _waits is as in stepwell.suspend. The waits take
--- the events that are already there. The caller has locked the jobs, which these runs hold. Returns the jobs for which
--- another transaction may be about to commit an event.
+-- Save steps of running jobs, and what their branches wait for: each of _waits is as in stepwell.suspend. The waits
+-- take the events that are already there. The caller has locked the jobs, which these runs hold. Returns the jobs for
+-- which another transaction may be about to commit an event.
 create or replace function stepwell.begin_waits(_held uuid[], _epochs integer[], _waits text[]) returns uuid[]
 language plpgsql volatile
 as $$
