@@ -764,4 +764,4 @@ def test_renames_lock_schedules_in_the_order_of_their_ids(conn: Connection, dsn:
 
 def rename(conn: Connection, *names: str) -> None:
     new = [f"new {name}" for name in names]
-    fetch(conn, queries.schedules.rename_schedules("shop", names, new, declared=True))
+    fetch(conn, queries.schedules.rename_schedules("shop", names, new, declared=False))
