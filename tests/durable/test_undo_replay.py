@@ -72,6 +72,29 @@ async def test_an_error_between_steps_is_tried_again_before_anything_is_undone(a
     assert [failure.type for failure in info.failures] == ["ConnectionError"] * 4
 
 
+@pytest.mark.parametrize("how", ["gather", "first"])
+async def test_an_error_in_a_branch_is_tried_again_although_another_branch_has_come_to_its_end(
+    app: App, trip: Trip, how: str
+) -> None:
+    @app.task(retry=SOON)
+    async def work(ctx: Context) -> None:
+        async def branch() -> None:
+            await ctx.step(trip.book, 1, undo=trip.unbook)
+            trip.look()
+            await ctx.step(trip.book, 2, undo=trip.unbook)
+            await ctx.wait_for("departure")
+
+        await getattr(ctx, how)(branch(), ctx.wait_for("arrival"))
+
+    async with Worker(app):
+        job = await work.aenqueue()
+        await in_state(job, "waiting")
+        trip.troubles.append(ConnectionError("away for a moment"))
+        await job.acancel("no")
+        info = await in_state(job, "cancelled")
+    assert (trip.undone, info.error) == ([2, 1], "no")
+
+
 async def test_a_snooze_between_steps_comes_back_later(app: App, trip: Trip) -> None:
     task = two_bookings(app, trip)
     async with Worker(app):

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from stepwell.durable.exits import Suspend
+from stepwell.durable.exits import StopReplay, Suspend
 from stepwell.durable.journal import Journal
 from stepwell.durable.saved_error import tag_beside
 from stepwell.errors import AmbiguousKey, ConfigError
@@ -45,13 +45,14 @@ Start = Callable[[], Awaitable[Any]]
 
 def settle(journal: Journal, ends: Sequence[BranchEnd], *, return_exceptions: bool = False) -> list[Any]:
     """The values of branches, in order. Leaves the handler if a branch waits, and else raises the first error."""
+    errors = [end.error for end in ends if isinstance(end, Raised) and not end.ends_run]
     leaving = next((end.error for end in ends if isinstance(end, Raised) and end.ends_run), None)
     if leaving is not None:
-        raise leaving
+        # A replay that collects undos has not found those behind an error, although another branch came to its end.
+        raise errors[0] if errors and journal.undoing and isinstance(leaving, StopReplay) else leaving
     waiting = [end for end in ends if isinstance(end, Suspend)]
     if waiting:
         journal.leave(Suspend.all(waiting))
-    errors = [end.error for end in ends if isinstance(end, Raised)]
     if errors and not return_exceptions:
         tag_beside(errors[0], errors[1:])
         raise errors[0]
