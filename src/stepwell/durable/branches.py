@@ -118,7 +118,10 @@ async def _run(journal: Journal, name: str, start: Start) -> BranchEnd:
     branch = journal.enter_branch(name)
     try:
         value = await start()
-        return Returned(value) if branch.leaving is None else branch.leaving
+        if branch.leaving is not None:
+            return branch.leaving
+        journal.keep_caught(branch)
+        return Returned(value)
     except asyncio.CancelledError:
         raise
     except Suspend as suspend:

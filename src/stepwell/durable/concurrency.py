@@ -159,32 +159,30 @@ async def first(run: RunState, branches: Sequence[Awaitable[Any]]) -> First:
     await _forget_waits(run, unused)
     await run.effects.save(journal.notes.and_steps(decision))
     _give_up(run, losers)
+    for own in losers:
+        journal.notes.give_up(journal.prefix_of(own))
     await _cancel(run, await _live_children(run, branches, names, winner))
     journal.was_saved()
     return First(winner, settle(journal, [end])[0])
 
 
-async def end_cut_off(run: RunState, error: BaseException | None, repeated: Collection[str]) -> None:
-    """See to the branches that were cut off, as the run ends. `repeated` are the steps that the next attempt takes
-    again."""
-    cuts, notes = run.journal.notes.cut_off, run.journal.notes.all()
-    failed = isinstance(error, Exception)
-    # A decision that was noted and not saved is lost with the attempt.
-    lost = [cut for cut in cuts if cut.caught and not (failed and (cut.step.key in repeated or cut.step in notes))]
-    again = [cut for cut in cuts if failed and cut not in lost]
-    backend, job = run.effects.backend, run.job
-    if again:
+async def end_cut_off(run: RunState, *, failed: bool, repeated: Collection[str] = ()) -> None:
+    """See to the branches that were cut off, as the run ends: it has failed, or else returns or is suspended.
+    `repeated` are the steps that the next attempt takes again."""
+    notes = run.journal.notes
+    dropped = notes.all() if failed else ()
+    lost = [cut for cut in notes.cut_off if cut.has_lost(dropped, repeated)]
+    if failed and (again := [cut for cut in notes.cut_off if cut not in lost]):
         wait = Suspend.all([cut.wait for cut in again])
         if wait.groups:
             noted = [step for cut in again for step in cut.notes]
-            await backend.save_waits(job, wait_text(wait, [*noted, *wait.steps]))
-    if error is None:
-        lost = cuts
-    elif unused := [key for cut in lost for key in cut.unused]:
-        # Else these waits would take events that are meant for others.
-        await backend.forget_waits(job, unused)
-    if children := sorted({child_id for cut in lost for child_id in cut.children}):
-        await backend.cancel(children)
+            await run.effects.backend.save_waits(run.job, wait_text(wait, [*noted, *wait.steps]))
+    await _forget_waits(run, [key for cut in lost for key in cut.unused])
+    children = sorted({child_id for cut in lost for child_id in cut.children})
+    if children and not failed and (decisions := notes.and_steps()):
+        # Before the children are cancelled: else an attempt after a crash meets the error of a cancelled child.
+        await run.effects.save(decisions)
+    await _cancel(run, children)
 
 
 def _losers(names: Sequence[str], winner: int) -> Sequence[str]:

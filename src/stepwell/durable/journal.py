@@ -125,7 +125,7 @@ class Journal:
             if branch.leaving is not None:
                 raise branch.leaving
             if self.notes.errors or self.notes.cut_off:
-                self._keep_caught(branch)
+                self.keep_caught(branch)
             if key is not None:
                 full = branch.prefix + check_own_key(key)
             elif name != "<lambda>":
@@ -205,7 +205,7 @@ class Journal:
         """The name of a gather, map or first in this branch, numbered from the second on."""
         branch = self.branch
         with self._lock:
-            self._keep_caught(branch)
+            self.keep_caught(branch)
             return number(branch, f"{name}[]", self._taker.current(), self.job.task).replace("[]", "")
 
     def prefix_of(self, name: str) -> str:
@@ -274,8 +274,9 @@ class Journal:
         self.tell(StepDrifted, entry.key, self._drift)
         return self._drift == "rerun"
 
-    def _keep_caught(self, branch: Branch) -> None:
-        # A handler that reaches another step, in the branch that failed or above it, has caught the error.
+    def keep_caught(self, branch: Branch) -> None:
+        """Note the errors of a branch: the handler has caught them. It reaches another step in this branch, or in one
+        above it, or it returns from it."""
         self.notes.keep_decisions(branch.prefix)
         self._keep_errors(branch.prefix)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -31,6 +31,11 @@ class CutOff(msgspec.Struct):
     children: Sequence[str]
     """The ids of their children that have not ended."""
     caught: bool = False
+
+    def has_lost(self, dropped: Sequence[NewStep], repeated: Collection[str]) -> bool:
+        """Whether these branches have lost for good: the decision is saved, or will be as the run ends. Else the next
+        attempt runs them again. `dropped` are the notes, and `repeated` the keys of steps, that the attempt loses."""
+        return self.caught and self.step not in dropped and self.step.key not in repeated
 
 
 class Notes:
@@ -74,6 +79,14 @@ class Notes:
                 if not cut.caught and cut.prefix.startswith(prefix):
                     cut.caught = True
                     self._noted.append(cut.step)
+
+    def give_up(self, prefix: str) -> None:
+        """Forget what was cut off in a branch that has itself lost."""
+        self.cut_off = [cut for cut in self.cut_off if not cut.prefix.startswith(prefix)]
+
+    def all_waits(self, suspend: Suspend) -> Suspend:
+        """This suspension, and what branches wait for that errors have cut off and that have not lost."""
+        return Suspend.all([suspend, *(cut.wait for cut in self.cut_off if not cut.caught)])
 
     def all(self) -> list[NewStep]:
         """The records that the next save includes."""

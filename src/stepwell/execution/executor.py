@@ -73,8 +73,8 @@ async def execute(task: Task[..., Any], args: str, ctx: JobContext, max_result_s
         if error is None:
             if (unawaited := run.unawaited) is not None:
                 await _refuse_open(unawaited, run.job.task)
-            if run.took_steps and run.journal.notes.cut_off:
-                await end_cut_off(run, None, ())
+            if _has_to_write(run, None):
+                await _end_attempt(run, None)
             _close(run)
             return task.outcome_of_result(result, max_result_size)
     except BaseException as raised:
@@ -107,8 +107,8 @@ def execute_plain(task: Task[..., Any], args: str, ctx: JobContext, max_result_s
         if error is None:
             if (unawaited := run.unawaited) is not None:
                 unawaited.refuse_unused(run.job.task)
-            if run.took_steps and run.journal.notes.cut_off:
-                run_on_loop(run.effects.backend, lambda: end_cut_off(run, None, ()))
+            if _has_to_write(run, None):
+                run_on_loop(run.effects.backend, lambda: _end_attempt(run, None))
             _close(run)
             return task.outcome_of_result(result, max_result_size)
     except BaseException as raised:
@@ -117,7 +117,7 @@ def execute_plain(task: Task[..., Any], args: str, ctx: JobContext, max_result_s
         if _must_undo(run, error):
             effects = ThreadEffects(run.journal, run.effects.backend)
             return finish(_compensate(run, effects, task, error, max_result_size))
-        if run.took_steps and run.journal.notes and not isinstance(error, Lost):
+        if _has_to_write(run, error):
             failed = error
             run_on_loop(run.effects.backend, lambda: _end_attempt(run, failed))
     except BaseException as raised:
@@ -198,11 +198,25 @@ def _is_tried_again(run: RunState, task: HasRetry, outcome: Outcome) -> bool:
     return isinstance(outcome, Failed) and outcome.delay is not None and run.counted_attempt < most
 
 
-async def _end_attempt(run: RunState, error: BaseException) -> None:
+def _has_to_write(run: RunState, error: BaseException | None) -> bool:
+    """Whether `_end_attempt` has anything to write. A plain task must ask the worker's loop for it."""
+    if not run.took_steps or isinstance(error, Lost | asyncio.CancelledError):
+        return False
+    notes = run.journal.notes
+    return bool(notes.cut_off or (notes and isinstance(error, Exception)))
+
+
+async def _end_attempt(run: RunState, error: BaseException | None) -> None:
     """Save what the next attempt and a fork need of this one, although it has come to no further step."""
     if run.journal.notes.cut_off:
-        step = _step_of(error)
-        await end_cut_off(run, error, () if step is None else (step.key, *step.beside))
+        if error is None:
+            run.journal.keep_caught(run.journal.branch)
+        step = None if error is None else _step_of(error)
+        await end_cut_off(
+            run,
+            failed=error is not None and not _suspends_in(error),
+            repeated=() if step is None else (step.key, *step.beside),
+        )
     if isinstance(error, Exception):
         await save_draws(run.effects)
 
@@ -252,10 +266,8 @@ def _judge(error: BaseException, task: HasRetry, attempt: int, journal: Journal 
             return _failed("error", error, error.delay)
         case Lost():
             return NothingToWrite()
-        case BaseExceptionGroup() if (suspends := _only_suspends(error)) and journal is not None:
+        case Suspend() | BaseExceptionGroup() if journal is not None and (suspends := _suspends_in(error)):
             return _suspended(Suspend.all(suspends), journal)
-        case Suspend() if journal is not None:
-            return _suspended(error, journal)
         case _:
             step = _step_of(error)
             # A step that has used up its own attempts is not tried again with the job.
@@ -276,20 +288,18 @@ def _step_of(error: BaseException) -> ErrorOrigin | None:
 
 def _suspended(suspend: Suspend, journal: Journal) -> Suspended:
     journal.keep_all_errors()
-    return Suspended(wait_text(suspend, journal.notes.and_steps(*suspend.steps)))
+    wait = journal.notes.all_waits(suspend)
+    # The notes stay noted, since a caller may ask for the outcome of an error twice.
+    return Suspended(wait_text(wait, [*journal.notes.all(), *wait.steps]))
 
 
-def _only_suspends(group: BaseExceptionGroup[BaseException]) -> list[Suspend]:
-    """The suspensions in a group, as `asyncio.TaskGroup` raises them; none if there is an error among them."""
-    found: list[Suspend] = []
-    for error in group.exceptions:
-        inner = [error] if isinstance(error, Suspend) else []
-        if isinstance(error, BaseExceptionGroup):
-            inner = _only_suspends(error)  # pyright: ignore[reportUnknownArgumentType]
-        if not inner:
-            return []
-        found += inner
-    return found
+def _suspends_in(error: BaseException) -> list[Suspend]:
+    """The suspensions in an error: itself, or all of a group, as `asyncio.TaskGroup` raises them. None if there is
+    another error among them."""
+    if not isinstance(error, BaseExceptionGroup):
+        return [error] if isinstance(error, Suspend) else []
+    found = [_suspends_in(one) for one in cast("BaseExceptionGroup[BaseException]", error).exceptions]
+    return [suspend for suspends in found for suspend in suspends] if all(found) else []
 
 
 def _failed(reason: str, error: BaseException, delay: float | None) -> Failed:
