@@ -345,6 +345,47 @@ async def test_an_undo_that_asks_for_time_is_tried_again_before_the_others(
     assert [step.error for step in info.steps if step.kind == "undo"] == [None, None]
 
 
+async def test_a_later_run_need_not_reach_the_steps_that_are_undone_already(app: App, trip: Trip) -> None:
+    async def slowly(n: int) -> None:
+        trip.undone.append(n)
+        if trip.undone.count(n) == 1:
+            trip.troubles.append(Fail("never again"))
+            raise Snooze("10ms")
+
+    @app.task(retry=SOON)
+    async def work(ctx: Context) -> None:
+        await ctx.step(trip.book, 1, undo=slowly)
+        trip.look()
+        await ctx.step(trip.book, 2, undo=trip.unbook)
+        raise Fail("no")
+
+    async with Worker(app):
+        job = await work.aenqueue()
+        info = await in_state(job, "failed")
+    assert (trip.undone, info.error) == ([2, 1, 1], "stepwell.Fail: no")
+
+
+async def test_of_many_steps_that_were_not_undone_some_are_named(app: App, trip: Trip) -> None:
+    @app.task(name="trip")
+    async def before(ctx: Context) -> None:
+        for n in range(12):
+            await ctx.step(trip.book, n, undo=trip.unbook)
+        await ctx.wait_for("departure")
+
+    async with Worker(app):
+        job = await before.aenqueue()
+        await in_state(job, "waiting")
+    deployed = App(app.dsn)
+
+    @deployed.task(name="trip")
+    async def after(ctx: Context) -> None: ...
+
+    async with deployed, Worker(deployed):
+        await job.acancel("no")
+        info = await in_state(job, "cancelled")
+    assert info.error.endswith("'book#10' and 2 more: the code does not get that far any more")
+
+
 async def test_an_undo_that_asks_for_time_too_often_fails_and_the_others_run(app: App, trip: Trip) -> None:
     async def refund(n: int) -> None:
         trip.undone.append(n)

@@ -327,9 +327,10 @@ class Journal:
 
     @property
     def lost_undos(self) -> list[str]:
-        """The keys of saved steps with a compensation that this replay did not reach."""
+        """The keys of saved steps with a compensation that is to be run and that this replay did not reach."""
         found = {undo.key for undo in self.undos}
-        return [key for key, step in self._memo.items() if step.undo and key not in found]
+        steps = (key for key, step in self._memo.items() if step.undo and key not in found)
+        return [key for key in steps if f"undo:{key}" not in self._memo]
 
     def stop_if_undoing(self) -> None:
         """End a replay that only collects compensations: the handler has reached its first new step."""

@@ -48,6 +48,7 @@ from stepwell.values.retry import Retry, pause_after
 from stepwell.values.step import LEAST_UNDO_ATTEMPTS, is_undoing
 
 _TURNS = 5
+_MOST_NAMED = 10
 
 
 class HasRetry(Protocol):
@@ -179,7 +180,8 @@ async def _compensate(
             return msgspec.structs.replace(outcome, step=None, beside=()) if isinstance(outcome, Failed) else outcome
         why = f"the replay ended with {error_line_of(error)}"
     await undo_all(effects, max_result_size, task.retry, lost=lost, why_lost=why)
-    not_undone = NotUndone(f"{', '.join(map(repr, lost))}: {why}")
+    more = f" and {len(lost) - _MOST_NAMED} more" if len(lost) > _MOST_NAMED else ""
+    not_undone = NotUndone(f"{', '.join(map(repr, lost[:_MOST_NAMED]))}{more}: {why}")
     not_undone.__cause__ = error
     failed = _failed("error", not_undone.with_traceback(error.__traceback__), None)
     return msgspec.structs.replace(failed, attempt=run.counted_attempt)
